@@ -107,8 +107,7 @@ class TaskReplay(Replay):
             begun &= within
         _add(self._recent, {name: rows[name] for name in self._fields}, tasks, begun)
         _add(self._steps, rows, tasks, valid & (over | within))
-        # In their own order: which one is drawn does not depend on which came first.
-        self.tasks = sorted({*self._steps.groups} & {*self._recent.groups})
+        self.tasks = _tasks(self._steps, self._recent)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw steps of M tasks, none twice unless there are too few, and a context of each.
@@ -146,8 +145,18 @@ class TaskReplay(Replay):
         steps, recent = copy.copy(self._steps), copy.copy(self._recent)
         steps.load_state_dict(state["steps"])
         recent.load_state_dict(state["recent"])
-        tasks = state["tasks"].tolist()
+        tasks, known = state["tasks"].tolist(), _tasks(steps, recent)
+        if tasks != known:
+            raise InvalidSamples(
+                f"{self._name}.load_state_dict: tasks must be those of its steps, {known}; got "
+                f"{tasks!r:.80}. Take a state as it was saved."
+            )
         self._steps, self._recent, self.tasks = steps, recent, tasks
+
+
+def _tasks(steps: BalancedReplay, recent: BalancedReplay) -> list[int]:
+    # In their own order: which one is drawn does not depend on which came first.
+    return sorted({*steps.groups} & {*recent.groups})
 
 
 def _add(replay: BalancedReplay, rows: Mapping[str, Any], tasks: Any, which: Any) -> None:

@@ -109,6 +109,9 @@ class AgentsNetwork(nn.Module):
         networks = [AgentNetwork(seen, acts, dataclasses.replace(one, **o)) for o in differing]
         #: Of each agent, whether it learns.
         self.learned = tuple(group not in config.fixed for group in self._groups)
+        for group in config.fixed:
+            # Weight decay would move them, though no row of theirs is learned from.
+            networks[group].requires_grad_(False)
         self.policies = nn.ModuleList(networks)
         self.critic: AgentNetwork | None = None
         if central:

@@ -324,6 +324,11 @@ class TeamsLearning(AgentAlgorithm):
 
     # Saving ---------------------------------------------------------------------
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, with what algorithms add to it; see `AgentAlgorithm.state_dict`."""
+        more = {name: _more(one) for name, one in self.algorithms.items()}
+        return super().state_dict() | ({"more": more} if any(more.values()) else {})
+
     def _own_state(self) -> dict[str, Any]:
         found = {}
         for name, one in self.algorithms.items():
@@ -352,6 +357,14 @@ class TeamsLearning(AgentAlgorithm):
             whole = {**own, "trainer": {**own["trainer"], "network": network_state(one.network)}}
             if one.replay is not None:
                 whole["replay"] = state["replay"][name]
-            one.load_state_dict(whole)
+            one.load_state_dict(whole | state.get("more", {}).get(name, {}))
         self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._random.load_state_dict(state["torch_random"])
+
+
+def _more(algorithm: AgentAlgorithm) -> dict[str, Any]:
+    """Return what the class of an algorithm adds to what all of them save."""
+    if type(algorithm).state_dict is AgentAlgorithm.state_dict:
+        return {}
+    state = algorithm.state_dict()
+    return {name: state[name] for name in state.keys() - {"trainer", "torch_random", "replay"}}

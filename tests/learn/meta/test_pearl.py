@@ -271,6 +271,15 @@ def test_a_state_of_a_replay_that_is_refused_changes_nothing(lost, inner):
                 break
 
 
+def test_tasks_of_which_there_are_no_steps_are_refused():
+    replay, sampler = filled(2)
+    with sampler:
+        state = replay.replay.state_dict()
+        for tasks in ([*state["tasks"], 10**6], state["tasks"][:0], state["tasks"][::-1]):
+            with pytest.raises(InvalidSamples, match="tasks must be those of its steps"):
+                replay.replay.load_state_dict({**state, "tasks": np.array(tasks)})
+
+
 def test_fragments_without_tasks_are_refused():
     net = network()
     venv = trials(range(2))

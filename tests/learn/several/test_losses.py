@@ -153,7 +153,7 @@ def test_networks_of_several_kinds_learn_and_a_fixed_one_stays(critic):
         *(3 * 8 + 8, 3 * 4 + 4 + 4 * 4 + 4, 3 * 8 + 8)
     ]
     before = copy.deepcopy(network)
-    algorithm = PPO(network, PPOConfig(batch_size=ENVS * COUNT, epochs=2, minibatch="env"))
+    algorithm = PPO(network, PPOConfig(batch_size=ENVS * COUNT, epochs=2, minibatch="env", l2=0.1))
     algorithm.take(collected)
     algorithm.train()
     same = [
