@@ -84,6 +84,23 @@ def test_an_env_whose_captured_states_go_wrong_is_found():
         told(lambda seconds: used(env, seconds))
 
 
+class SlowLateWalk(LateWalk):
+    """Waits in each step of a copy, as if the machine were busy."""
+
+    own = os.getpid()
+
+    def step(self, action):
+        if self.t > self.late and os.getpid() != self.own:
+            time.sleep(2.5)
+        return super().step(action)
+
+
+def test_an_audit_that_waits_for_a_processor_is_not_given_up():
+    with plangym_ext.make(SlowLateWalk, backend="serial") as env:
+        env.reset(seed=0)
+        told(lambda seconds: used(env, seconds))
+
+
 @pytest.mark.parametrize("workers", [{"backend": "serial"}, {"n_workers": 2}], ids=["here", "two"])
 def test_a_vector_env_whose_captures_go_wrong_is_found(workers):
     def play(seconds):

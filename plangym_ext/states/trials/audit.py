@@ -32,8 +32,11 @@ POLICIES = ("raise", "warn", "off")
 #: that this process has taken, and of that of the clock.
 SHARE = 0.01
 #: Seconds of the processor that a fork of a process with all extras takes beside what is played
-#: in it, and that an audit may take by the clock.
-_FORK, _LONGEST = 0.03, 2.0
+#: in it.
+_FORK = 0.03
+#: Seconds that an audit may take by the clock. Many: on a busy machine it waits for a processor,
+#: and audits end when several have come to no result.
+_LONGEST = 30.0
 #: Calls of the env that are kept after a state, and seconds and steps for playing on from them.
 _CALLS, _SECONDS, _STEPS = 24, 0.02, 60
 #: What the next audit is expected to take, in times of the last one; and states that are written
