@@ -326,7 +326,8 @@ def make_gym(
     names = family.options if family is not None else ()
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
-        with family.build_context() if family is not None else nullcontext():
+        building = None if family is None else family.load("building")
+        with nullcontext() if building is None else building():
             env = gym.make(_preparing(spec, family, capture), **kwargs)
     except (ModuleNotFoundError, gym.error.DependencyNotInstalled) as error:
         if family is None or family.extra is None:

@@ -59,7 +59,8 @@ def _leaves(space: spaces.Space[Any], objects: bool, items: bool, path: Path = (
     points = space.feature_space if items and isinstance(space, spaces.Sequence) else space
     if isinstance(points, _FIXED):
         return [Leaf(path, tuple(points.shape or ()), np.dtype(points.dtype), space)]
-    if objects and is_text(space):
+    # `Text`, or an env's own space of `str`, such as MiniGrid's missions.
+    if objects and (isinstance(space, spaces.Text) or space.dtype == np.dtype(str)):
         length = getattr(space, "max_length", TEXT_LENGTH)
         return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
     if objects:
@@ -69,11 +70,6 @@ def _leaves(space: spaces.Space[Any], objects: bool, items: bool, path: Path = (
         "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
         "them. Flatten it with a wrapper first."
     )
-
-
-def is_text(space: spaces.Space[Any]) -> bool:
-    """Return whether the values are `str`: `Text`, or an env's own such as MiniGrid's missions."""
-    return isinstance(space, spaces.Text) or space.dtype == np.dtype(str)
 
 
 class SpaceLayout:

@@ -48,7 +48,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
         names = one.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             # A private slot is kept by a name that has the class in front.
-            own = f"_{one.__name__.lstrip('_')}{name}" if _is_private(name) else name
+            private = name.startswith("__") and not name.endswith("__")
+            own = f"_{one.__name__.lstrip('_')}{name}" if private else name
             if name not in ("__dict__", "__weakref__") and hasattr(value, own):
                 found[own] = getattr(value, own)
     return found
@@ -233,7 +234,3 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
     except TypeError:  # a dtype that numpy has not, such as bfloat16
         found = plain.contiguous().view(torch.uint8).numpy()
     return found
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and not name.endswith("__")

@@ -226,7 +226,8 @@ class _Digests:
         self._kept.append(make)
         found = []
         for value in (*_held(make), *_named(make, scalars=scalars)):
-            if _is_factory(value):
+            # It makes something, and is no function that is given to an env.
+            if isinstance(value, types.FunctionType) and "<" not in value.__qualname__:
                 found += self.enclosed(value, scalars=scalars)
             elif not (isinstance(value, (*_NAMED, *_PASSING)) or _is_env(value)) and (
                 scalars or type(value) not in _SCALARS
@@ -250,11 +251,6 @@ def _is_told(make: Any) -> bool:
     inner = make.func if isinstance(make, functools.partial) else make
     package = (getattr(inner, "__module__", None) or "").partition(".")[0]
     return isinstance(inner, types.FunctionType) and package in ("plangym_ext", "gymnasium")
-
-
-def _is_factory(value: Any) -> bool:
-    """Return whether a value makes something, and is no function that is given to an env."""
-    return isinstance(value, types.FunctionType) and "<" not in value.__qualname__
 
 
 def _held(function: types.FunctionType) -> Iterator[Any]:

@@ -7,7 +7,6 @@ objects: an env family's file is imported when one of its envs is first met.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import fnmatch
 import importlib
@@ -99,13 +98,9 @@ class Family:
         return load_named(codec)
 
     def load(self, hook: str) -> Any:
-        """Return `playback`, `frames`, `wrap` or `prepare`, imported on first use, or None."""
+        """Return the value of an attribute such as "wrap", imported on first use, or None."""
         found = getattr(self, hook)
         return None if found is None else load_named(found)
-
-    def build_context(self) -> AbstractContextManager[Any]:
-        """Return a new context in which an env of the family is built."""
-        return contextlib.nullcontext() if self.building is None else load_named(self.building)()
 
     def is_run_by(self, backend: str) -> bool:
         """Return whether a backend is the family's native backend."""

@@ -222,7 +222,7 @@ def first_difference(
             want = env._run_rows(request)
         except Exception as error:  # such as an invalid value, which ends the comparison
             return "" if got is None else f"the env raises {error!r}, the kernel goes on,"
-        if got is None and not _all_finite(want):
+        if got is None and not all(np.isfinite(one).all() for one in (want.rewards, want.obs[0])):
             return ""  # such rows are left to the env, here and later
         if got is None:
             return "the kernel refused a state that the env takes, or raised"
@@ -231,10 +231,6 @@ def first_difference(
             return f"{field} of row {_first_row(want, got)} differ in batch {turn + 1} of {_ROUNDS}"
         states, reset_first = want.states, want.terminated | want.truncated
     return ""
-
-
-def _all_finite(results: RowResults) -> bool:
-    return bool(np.isfinite(results.rewards).all() and np.isfinite(results.obs[0]).all())
 
 
 def _fields(results: RowResults) -> dict[str, np.ndarray]:

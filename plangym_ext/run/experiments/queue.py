@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.files.whole_file import opened
@@ -31,23 +31,6 @@ SETTINGS, LOG = "settings.json", "train.log"
 _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
 
 
-class Process(Protocol):
-    """Protocol of a job's process, local or remote, with the methods of `subprocess.Popen`."""
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status; negative if a signal killed it; None while it runs."""
-
-    def poll(self) -> int | None:
-        """Return the exit status; None while it runs."""
-
-    def wait(self) -> int:
-        """Wait until it has ended; return the exit status."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Send it a signal."""
-
-
 @dataclass
 class Running:
     """A run in progress.
@@ -61,7 +44,7 @@ class Running:
 
     job: Job
     slot: int
-    process: Process
+    process: subprocess.Popen[bytes] | RayJob
     tries: int = 1
     began: float = field(default_factory=time.monotonic)
 

@@ -92,14 +92,10 @@ def step_info(env: gym.Env[Any, Any]) -> dict[str, Any]:
     numbers = (bool, int, float, np.ndarray, np.generic)
     return {
         key: value
-        if key == _MASK or (isinstance(value, numbers) and not _holds_objects(value))
+        if key == _MASK or (isinstance(value, numbers) and not np.asarray(value).dtype.hasobject)
         else None
         for key, value in info.items()
     }
-
-
-def _holds_objects(value: Any) -> bool:
-    return bool(np.asarray(value).dtype.hasobject)
 
 
 class Actions:
