@@ -16,8 +16,8 @@ from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv, checked_obs
-from plangym_ext.learn.networks.bodies import activation_of
-from plangym_ext.learn.networks.config import EnsembleConfig, NetworkConfig
+from plangym_ext.learn.networks.bodies import ACTIVATION_LAYERS
+from plangym_ext.learn.networks.config import EnsembleConfig
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import check_device, functional, nn, torch
@@ -79,7 +79,7 @@ class EnsembleNetwork(nn.Module):
         sizes = [self.width + played, *config.hidden, out]
         layers = itertools.pairwise(sizes)
         self.layers = nn.ModuleList(_Dense(config.members, *size) for size in layers)
-        self.activation = activation_of(NetworkConfig(activation=config.activation))
+        self.activation = ACTIVATION_LAYERS[config.activation]()
         self.most = nn.Parameter(torch.full((self.width + 1,), 0.5, dtype=torch.float32))
         self.least = nn.Parameter(torch.full((self.width + 1,), -10.0, dtype=torch.float32))
 

@@ -63,7 +63,7 @@ class _NumpyTanh(torch.autograd.Function):
         return apply(x), in_dims[0]
 
 
-_ACTIVATIONS = {"relu": nn.ReLU, "tanh": Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
+ACTIVATION_LAYERS = {"relu": nn.ReLU, "tanh": Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
 # Images with longer sides are shrunk on the way; boards keep a cell per cell.
 _BOARD_SIDE = 16
 # Smaller images leave nothing for the last of the three convolutions.
@@ -101,11 +101,6 @@ def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
 def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
     """Return the widths of the dense layers after layers of a kind."""
     return _HIDDEN.get(kind, ()) if config.hidden is None else config.hidden
-
-
-def activation_of(config: NetworkConfig) -> nn.Module:
-    """Return the activation after a layer."""
-    return _ACTIVATIONS[config.activation]()
 
 
 class DenseLayers(nn.Sequential):
@@ -151,7 +146,7 @@ def dense_layers(
         layers.append(nn.Linear(width, size, dtype=torch.float32))
         if config.layer_norm:
             layers.append(nn.LayerNorm(size, dtype=torch.float32))
-        layers.append(_ACTIVATIONS[config.activation]())
+        layers.append(ACTIVATION_LAYERS[config.activation]())
         width = size
     return layers, width
 
@@ -197,7 +192,7 @@ def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     for after, kernel, stride in zip(channels, (8, 4, 3), (4, 2, 1), strict=True):
         layers += [
             nn.Conv2d(before, after, kernel, stride, dtype=torch.float32),
-            _ACTIVATIONS[config.activation](),
+            ACTIVATION_LAYERS[config.activation](),
         ]
         before = after
     return nn.Sequential(*layers)
@@ -218,7 +213,7 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Sequentia
             layer = nn.Conv2d(
                 before, after, kernel, stride, padding=stride // 2, dtype=torch.float32
             )
-        layers += [layer, _ACTIVATIONS[config.activation]()]
+        layers += [layer, ACTIVATION_LAYERS[config.activation]()]
         before = after
     return nn.Sequential(*layers)
 
@@ -246,7 +241,7 @@ def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
         layers += [ResidualBlock(after, config.activation) for _ in range(config.blocks)]
         before = after
     # A block ends with a sum: the activation after the last one is here.
-    return nn.Sequential(*layers, _ACTIVATIONS[config.activation]())
+    return nn.Sequential(*layers, ACTIVATION_LAYERS[config.activation]())
 
 
 class ResidualBlock(nn.Module):
@@ -256,7 +251,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1, dtype=torch.float32)
         self.second = nn.Conv2d(channels, channels, 3, padding=1, dtype=torch.float32)
-        self.activation = _ACTIVATIONS[activation]()
+        self.activation = ACTIVATION_LAYERS[activation]()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply to `[B, C, H, W]`."""

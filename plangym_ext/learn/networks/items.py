@@ -7,7 +7,7 @@ from typing import Any, final
 
 from plangym_ext.arrays import JaggedArray
 from plangym_ext.arrays.nested import as_tensor
-from plangym_ext.learn.networks.bodies import activation_of, dense_layers
+from plangym_ext.learn.networks.bodies import ACTIVATION_LAYERS, dense_layers
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.torch_extra import nn, torch
 
@@ -170,7 +170,7 @@ class ItemsEncoder(nn.Module):
         self.exchange: Exchange | None = None
         if attends or edges is not None:
             told = 0 if edges is None else math.prod(edges.shape)
-            self.exchange = Exchange(width, told, attends, activation_of(config))
+            self.exchange = Exchange(width, told, attends, ACTIVATION_LAYERS[config.activation]())
 
     def laid_out(self, rows: Any) -> Any:
         """Return the rows as they are; see `ObservationEncoder.laid_out`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, final
 
-from plangym_ext.learn.networks.bodies import NoisyLinear, activation_of
+from plangym_ext.learn.networks.bodies import ACTIVATION_LAYERS, NoisyLinear
 from plangym_ext.learn.networks.config import QAgentConfig
 from plangym_ext.learn.networks.image_layers import ConvGRU
 from plangym_ext.learn.torch_extra import nn, torch
@@ -44,7 +44,7 @@ class QHead(nn.Module):
             layer = NoisyLinear if config.noisy else nn.Linear
             if hidden is None:
                 return nn.Sequential(layer(width, outputs))
-            between = activation_of(config)
+            between = ACTIVATION_LAYERS[config.activation]()
             return nn.Sequential(layer(width, hidden), between, layer(hidden, outputs))
 
         self.advantage = stream(num_actions * self._shape[1])
