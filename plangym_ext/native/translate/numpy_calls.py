@@ -146,7 +146,24 @@ def _clip(walk: Any, value: Any, low: Any = None, high: Any = None, **named: Any
         raise Untranslatable("clip with these arguments")
     clip: Any = importlib.import_module("numpy._core.umath").clip
     arrays = [walk.as_array(one) for one in (value, low, high)]
-    return walk.mapped(lambda *numbers: call_ufunc(walk, clip, *numbers), *arrays)
+
+    def clipped(*numbers: Num) -> Num:
+        known = all(one.const is not VARIES for one in numbers)
+        dtypes = [] if known else resolved(clip, *numbers)
+        # Between bounds that are numbers numpy's loop compares as below, else as it is called
+        # here: they differ in the sign of zero.
+        if known or arrays[1].shape or arrays[2].shape or dtypes[-1].kind != "f":
+            return call_ufunc(walk, clip, *numbers)
+        kind = dtypes[-1].str[1:]
+        pairs = zip(numbers, dtypes, strict=False)
+        x, least, most = (walk.let(kind, f"np.{d.name}({cast(one, d)})").text for one, d in pairs)
+        low = walk.let(kind, f"({least} if {x} < {least} else {x})").text
+        both = f"({most} if {low} > {most} else {low})"
+        return walk.let(
+            kind, f"({least} if {least} != {least} else {most} if {most} != {most} else {both})"
+        )
+
+    return walk.mapped(clipped, *arrays)
 
 
 def _reduced(op: type, start: Any) -> Callable[..., Any]:

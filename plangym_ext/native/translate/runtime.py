@@ -96,7 +96,7 @@ def float_floor(a: float, b: float) -> Any:
         quotient -= 1.0
     if quotient == 0.0:
         return math.copysign(0.0, a / b)
-    lower = math.floor(quotient) * 1.0
+    lower = np.floor(quotient)  # of `math` it would be an int64, which larger ones do not fit
     return lower + 1.0 if quotient - lower > 0.5 else lower
 
 
