@@ -21,6 +21,7 @@ import plangym_ext
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.trials import settings
 from plangym_ext.states.trials.disturbed import _reorder
+from plangym_ext.states.trials.round_trip import Trip
 
 pytestmark = pytest.mark.slow
 
@@ -205,6 +206,13 @@ def test_draws_from_the_system_are_refused_although_few_show(make):
     who = rf"asks the system for random numbers \({make.__name__}.shown"
     with pytest.raises(IncompleteState, match=who):
         plangym_ext.make(make, backend="serial", capture="snapshot")
+
+
+@pytest.mark.parametrize("make", [Lucky, Unlucky])
+def test_they_are_refused_where_a_proof_has_no_time(make, monkeypatch):
+    # As on a busy machine: only what every proof looks at is looked at.
+    monkeypatch.setattr(Trip, "_is_over", lambda *_: True)
+    test_draws_from_the_system_are_refused_although_few_show(make)
 
 
 def test_draws_from_the_system_that_show_nowhere_are_told():

@@ -258,8 +258,9 @@ class Trip:
         for turn, point in enumerate(self._points()):
             for which, instance in instances:
                 over = self._is_over(self._subject, self._plan.seconds)
-                # Of each instance at least one state, which a step has led to.
-                if over and turn > 0:
+                # Of each instance at least two states, the first of which a step has led to: what
+                # the system answers is altered one way and the other in turns.
+                if over and turn > 1:
                     return ""
                 found = self._again(instance, point, self._stop(point, turn, over=over), which)
                 if found:
