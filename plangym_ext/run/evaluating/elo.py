@@ -141,6 +141,11 @@ def ratings(names: Sequence[str], scores: Mapping[tuple[str, str], Floats]) -> l
                 f"ratings: scores must be of pairs of {list(names)}; got {one, other}. Name all "
                 f"players."
             )
+        if games.ndim != 2 or not games.size or not ((games >= 0) & (games <= 1)).all():
+            raise InvalidOption(
+                f"ratings: scores of {one} and {other} must be [games, 2] in [0, 1]; got "
+                f"{games.shape}: {games.tolist()!r:.60}. Look for rewards that are NaN."
+            )
         sums = games.sum(axis=1)
         drawn = sums[rng.integers(len(sums), size=(_RESAMPLES, len(sums)))].sum(axis=1)
         won = np.concatenate([[sums.sum()], drawn])

@@ -83,6 +83,12 @@ def test_ratings_are_of_players_that_games_connect(pairs):
         ratings(list("abcd"), {tuple(pair): np.ones((3, 2)) for pair in pairs})
 
 
+@pytest.mark.parametrize("wrong", [[[math.nan, 1.0]], [[2.0, 0.0]], [[-0.5, 0.0]], [], [1.0, 0.0]])
+def test_scores_are_shares_of_games(wrong):
+    with pytest.raises(InvalidOption, match="ratings: scores of a and b"):
+        ratings(["a", "b"], {("a", "b"): np.array(wrong)})
+
+
 class Paying(LineGameEnv):
     """A stone earns 1 at once, and no game ends."""
 
