@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import CheckedOptions, Count, OneOf, Share, Whole
-from plangym_ext.errors import DamagedCheckpoint, WrongKind
+from plangym_ext.errors import DamagedCheckpoint, InvalidObservation, WrongKind
 from plangym_ext.planners.plans import Budget
 from plangym_ext.planners.players import check_players, num_players
 
@@ -129,7 +129,15 @@ class League:
 
         Args:
             episodes: that ended in it, with `OPPONENT` and "return" `[E]`.
+
+        Raises:
+            InvalidObservation: a return is NaN: nobody has won.
         """
+        if (lost := np.isnan(episodes["return"])).any():
+            raise InvalidObservation(
+                f"league: the return of a game must be a number, by which it was won or lost; got "
+                f"NaN in {lost.sum()} of {len(lost)} games. Correct the env's rewards."
+            )
         points = 0.5 + 0.5 * np.sign(episodes["return"])
         versions = [
             _played(version, points[episodes[OPPONENT] == version.number])

@@ -9,7 +9,7 @@ from training_runs import assert_resumes
 
 import plangym_ext
 from plangym_ext.envs import LineGameEnv
-from plangym_ext.errors import DamagedCheckpoint, InvalidOption, WrongKind
+from plangym_ext.errors import DamagedCheckpoint, InvalidObservation, InvalidOption, WrongKind
 from plangym_ext.learn import (
     AgentConfig,
     AgentPlanner,
@@ -228,6 +228,12 @@ def test_results_move_the_score_and_the_one_that_is_met_least_leaves():
     )
     assert twice.versions[0].points == pytest.approx(1.98)
     assert twice.told["league/versions"] == 2
+
+
+def test_a_game_whose_return_is_no_number_is_refused():
+    games = {"opponent": np.array([1, 1]), "return": np.array([1.0, np.nan])}
+    with pytest.raises(InvalidObservation, match="NaN in 1 of 2 games"):
+        league(Version(1, {})).after(games)
 
 
 # Runs -------------------------------------------------------------------------------
