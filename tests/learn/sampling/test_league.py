@@ -286,8 +286,8 @@ def test_a_league_teaches_to_win(tmp_path):
         "rounds": 40,
         "checkpoint_every": 0,
     }
-    algorithm = {"name": "ppo", "learning_rate": 0.001}
-    agent = {"name": "actor_critic"}
+    algorithm = {"name": "ppo", "learning_rate": 0.003, "epochs": 4, "batch_size": 128}
+    agent = {"name": "actor_critic", "kind": "mlp", "hidden": [64]}
     with Runner(compose([settings, {"agent": agent, "algorithm": algorithm}]), tmp_path) as runner:
         runner.run()
         first, *_ = runner.sampler.league.versions
