@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class _Agent:
-    """What one agent knows of its A actions in a node."""
+    """Statistics of one agent's A actions in a node."""
 
     legal: npt.NDArray[np.int64]
     regrets: Floats  # [A]

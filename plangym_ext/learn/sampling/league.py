@@ -131,7 +131,7 @@ class League:
             episodes: that ended in it, with `OPPONENT` and "return" `[E]`.
 
         Raises:
-            InvalidObservation: a return is NaN: nobody has won.
+            InvalidObservation: a return is NaN, by which no player has won.
         """
         if (lost := np.isnan(episodes["return"])).any():
             raise InvalidObservation(

@@ -258,8 +258,7 @@ class Trip:
         for turn, point in enumerate(self._points()):
             for which, instance in instances:
                 over = self._is_over(self._subject, self._plan.seconds)
-                # Of each instance at least two states, the first of which a step has led to: what
-                # the system answers is altered one way and the other in turns.
+                # At least two states: restores alter the system's answers one way, then the other.
                 if over and turn > 1:
                     return ""
                 found = self._again(instance, point, self._stop(point, turn, over=over), which)
