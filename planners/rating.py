@@ -162,22 +162,32 @@ def evaluate(
     heeds = legal is not None and getattr(evaluator, "heeds_masks", False)
     answer = evaluator(obs, legal) if heeds else evaluator(obs)  # type: ignore[call-arg]
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise InvalidAnswer(
-            f"{who}: must return (prior, value), the prior None for uniform; got "
-            f"{type(answer).__name__}. `planners.evaluators.from_value` takes a function that "
-            f"returns values alone."
-        )
+        raise _no_pair(who, answer)
     prior, value = answer
     values = as_floats(f"{who}: value", value, np.float64)
     if values.shape != (count,) or not all_finite(values):
-        raise InvalidAnswer(
-            f"{who}: value must be {(count,)} finite numbers, one per observation; "
-            f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
-            f"Return (prior or None, value) for all observations, without nan, inf and beyond 1e30."
-        )
+        raise _wrong_values(who, values, count)
     if prior is None or num_actions is None:
         return None, values
     return check_prior(who, prior, count, num_actions), values
+
+
+def _no_pair(who: str, answer: Any) -> InvalidAnswer:
+    """Return the error for an answer that is not a prior and values."""
+    return InvalidAnswer(
+        f"{who}: must return (prior, value), the prior None for uniform; got "
+        f"{type(answer).__name__}. `planners.evaluators.from_value` takes a function that "
+        f"returns values alone."
+    )
+
+
+def _wrong_values(who: str, values: npt.NDArray[np.float64], count: int) -> InvalidAnswer:
+    """Return the error for values that are not `count` finite numbers."""
+    return InvalidAnswer(
+        f"{who}: value must be {(count,)} finite numbers, one per observation; "
+        f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
+        f"Return (prior or None, value) for all observations, without nan, inf and beyond 1e30."
+    )
 
 
 def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArray[Float]:

@@ -189,11 +189,7 @@ class MCTS(WidenedSearch):
             return functools.partial(run_kept_wave, search, self.rollout_depth)
         if not self.chance:
             return search.run_wave
-        if not hasattr(search.model, "reseeded"):
-            raise WrongKind(
-                f"{type(self).__name__}: chance=True needs an env with `reseeded(states, rng)`, as "
-                f"envs of plangym_ext.make have; got {search.model}."
-            )
+        check_reseeds(type(self).__name__, search.model)
         batch, capacity = search.tree.parent.shape
         chances = new_chances(batch, capacity, self.chance_width, self.chance_growth)
         return functools.partial(run_chance_wave, search, chances)
@@ -367,3 +363,16 @@ def _reseeded(search: Search, states: States, rng: np.random.Generator | None) -
     model: Any = search.model
     found: States = model.reseeded(states, rng)
     return found
+
+
+def check_reseeds(planner: str, model: Any) -> None:
+    """Refuse a model whose random outcomes cannot be redrawn.
+
+    Raises:
+        WrongKind: that is so.
+    """
+    if not hasattr(model, "reseeded"):
+        raise WrongKind(
+            f"{planner}: chance=True needs an env with `reseeded(states, rng)`, as envs of "
+            f"plangym_ext.make have; got {model}."
+        )

@@ -145,10 +145,7 @@ class PlannerAgent(Agent):
             action, info = self._example(len(seeds)), self._told([None] * len(seeds))
         else:
             if len(states) != len(seeds):
-                raise InvalidOption(
-                    f"PlannerAgent: it plays all {len(states)} rows of its vector env at once; it "
-                    f"was asked for {len(seeds)}."
-                )
+                raise _not_all_rows(len(states), len(seeds))
             if len(seeds) != self._num_rows:
                 # Other rows than before: trees by position would be those of other games.
                 self.planner.reset()
@@ -273,6 +270,13 @@ class PlannerAgent(Agent):
             weights = {name: as_tensor(part) for name, part in state["network"].items()}
             load_network_state(self.network, weights, "PlannerAgent.load_state_dict")
         super().load_state_dict(state)
+
+
+def _not_all_rows(count: int, asked: int) -> InvalidOption:
+    return InvalidOption(
+        f"PlannerAgent: it plays all {count} rows of its vector env at once; it was asked for "
+        f"{asked}."
+    )
 
 
 def _differs(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:

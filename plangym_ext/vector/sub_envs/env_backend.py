@@ -176,9 +176,7 @@ class EnvBackend(VectorBackend):
     def finish_rows(self, call: SharedCall, timeout: float | None) -> StepResults:
         replies: list[Reply] = self._finish(call, timeout)
         if not self.obs.is_array:
-            # Observations that have no array form are kept as they came.
-            for share, reply in zip(call.shares, replies, strict=True):
-                self._put(share.rows, reply.obs or ())
+            self._put_own(call, replies)
         results = self._values.checked(self._results(call, replies), call.rows)
         if call.out is not None:
             self._write_rest(call, results)
@@ -209,6 +207,11 @@ class EnvBackend(VectorBackend):
         if call.out.rest.fields:
             shown = self.obs.leaves(slice(None) if isinstance(call.rows, range) else call.rows)
             call.out.rest.write_results(results, shown)
+
+    def _put_own(self, call: SharedCall, replies: Sequence[Reply]) -> None:
+        """Keep observations that have no array form, as they came."""
+        for share, reply in zip(call.shares, replies, strict=True):
+            self._put(share.rows, reply.obs or ())
 
     def _put(self, rows: Sequence[int], observations: Sequence[Any]) -> None:
         for row, obs in zip(rows, observations, strict=True):
