@@ -77,10 +77,7 @@ def _checked_actions(
     try:
         values = np.asarray(part)
     except Exception as error:  # whatever `__array__` of an object raises
-        raise InvalidAction(
-            f"{where}: actions{leaf.name} must be one array; rows differ in shape, or are no "
-            f"numbers ({error})"
-        ) from error
+        raise _no_array(leaf, where, error) from error
     if not (values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype):
         # Flags are taken for 0 and 1 where the env is given what its caller has.
         numbers = values.view(np.uint8) if as_given and values.dtype == np.bool_ else values
@@ -96,6 +93,13 @@ def _checked_actions(
     if not (plain and low <= least(values, axis=None) and most(values, axis=None) <= high):
         _check_range(leaf, values, where)
     return values.astype(leaf.dtype, copy=False)
+
+
+def _no_array(leaf: Leaf, where: str, error: Exception) -> InvalidAction:
+    return InvalidAction(
+        f"{where}: actions{leaf.name} must be one array; rows differ in shape, or are no "
+        f"numbers ({error})"
+    )
 
 
 def _check_form(leaf: Leaf, values: np.ndarray, batch_shape: tuple[int, ...], where: str) -> None:
