@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ class TreeSearch(DiscretePlanner):
             rather than in an array of the planner. The plan is the same.
     """
 
-    noise_options = ("root_noise", "temperature")
+    noise_options: ClassVar[tuple[str, ...]] = ("root_noise", "temperature")
 
     wave_size: Count = 8
     rollout_depth: Whole | None = None

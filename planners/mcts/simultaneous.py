@@ -170,8 +170,8 @@ class SimultaneousMCTS(SuspendingPlanner):
         strategies = [agent.strategy / agent.strategy.sum() for agent in top.agents]
         chosen = [_drawn(one, rng) for one in strategies]
         action = rows_of(self._parts.joined(np.array([chosen], np.float64)), 0)
-        weights = None
-        if self._parts.total <= MOST_JOINT_ACTIONS:
+        weights, total = None, self._parts.total
+        if total is not None and total <= MOST_JOINT_ACTIONS:
             weights = functools.reduce(np.multiply.outer, strategies).ravel()
         return Plan(action, value, Budget(), weights=weights, chosen_by_visits=False, depth=depth)
 

@@ -163,7 +163,7 @@ class BanditShooting(DiscretePlanner):
     Source: Alpacka's Bandit agent.
     """
 
-    noise_options = ("root_noise", "temperature")
+    noise_options: ClassVar[tuple[str, ...]] = ("root_noise", "temperature")
 
     wave_size: Count = 8
     rollout_depth: Whole = 20

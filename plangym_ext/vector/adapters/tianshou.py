@@ -18,13 +18,13 @@ from tianshou.env.worker import DummyEnvWorker, EnvWorker
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import (
-    Missing,
     base_attribute,
     given,
     own_attribute,
     seed_as_tianshou,
 )
 from plangym_ext.vector.arguments import UNWRAPPED
+from plangym_ext.vector.sub_envs.plain_attributes import Missing
 from plangym_ext.vector.vector_env import PlanVectorEnv
 from plangym_ext.workers.channel import wait_readable
 
