@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -48,6 +49,8 @@ from plangym_ext.planners.trees.tree import (
 )
 
 Index = npt.NDArray[np.int32]
+#: The numbers that sequential halving begins with; see `new_halving`.
+_OF_HALVING = operator.attrgetter("num_considered", "num_simulations", "gumbel_scale")
 
 
 class SelectedWave(NamedTuple):
@@ -139,8 +142,7 @@ class Search:
         if self.settings.root_noise > 0.0:
             self._add_noise()
         if self.halving is not None:
-            with_what = self.settings
-            numbers = with_what.num_considered, with_what.num_simulations, with_what.gumbel_scale
+            numbers = _OF_HALVING(self.settings)
             self.halving = new_halving(self.tree, self.rngs, *numbers, self.rater.rates_roots)
 
     def _put_roots(self, request: PlanRequest) -> None:
