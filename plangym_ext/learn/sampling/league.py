@@ -184,8 +184,8 @@ class League:
             told = [one.tolist() for one in columns]
             raise DamagedCheckpoint(
                 f"league: {len(state['weights'])} versions of {fragments} fragments must have "
-                f"ascending numbers, and points of at most their games; got {told!r:.80}. Take a "
-                f"checkpoint as it was written."
+                f"ascending numbers, and points of at most their games; got {told!r:.80}. Load an "
+                f"unchanged checkpoint."
             )
         wanted = _shapes(self.network.state_dict())
         for weights in state["weights"]:
